@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::at_least_once;
 use crate::bad::OnError;
+use crate::durability::{StateKeeping, has_state, keeping};
 use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
-use crate::state::{StateKeeping, has_state, keeping};
 
 /// Processors whose output depends on one message alone, and on a table of which the cluster has all.
 /// Processors that delay messages track and keep their order.
@@ -52,9 +52,9 @@ impl Guarantee {
         Ok(())
     }
 
-    /// The transactional id of an instance of a stream, if it has transactions: the group, whose members share
-    /// the work; the stream and its sink, or `state` if the transactions have no output; the process; and the
-    /// instance in it.
+    /// The transactional id of an instance of a stream, if it has transactions: the group, whose members
+    /// share the work; the stream and its sink, or `state` if the transactions have no output; the process;
+    /// and the instance in it.
     pub(crate) fn transactional_id(
         self,
         stream: &StreamPlan,

@@ -7,17 +7,20 @@
 //! - [`runtime`] runs a plan: adjacent stages call each other, bounded channels connect streams.
 //! - [`transport`] puts topics between stages, as [`deployment`] requires.
 //! - [`host`] runs streams as a service: created under a name, deployed, restarted with the process.
-//! - `state` keeps windows, counts and remembered messages in topics, so that they outlive the process.
+//! - `state` is what stages keep of earlier messages, and `changelog` has it in topics, so that it outlives
+//!   the process.
 //! - [`message`] is the data, [`expression`] the language of filters and transforms.
 //! - [`https`] reaches servers outside the cluster. [`Reach`] limits the access of a stream.
 
 mod at_least_once;
 mod bad;
+mod changelog;
 mod clock;
 mod columns;
 mod declaration;
 pub mod deployment;
 mod disk;
+mod durability;
 mod exactly_once;
 pub mod expression;
 mod figures;

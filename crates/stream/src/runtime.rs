@@ -17,12 +17,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
+use crate::changelog::{StateStore, StoreSettings};
 use crate::declaration::{Findings, Site, StageMaker, StageOutput};
+use crate::durability::{StateKeeping, has_state, keeping};
 use crate::message::Provenance;
 use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::reach::Reach;
 use crate::stage::{Source, StageError};
-use crate::state::{StateKeeping, StateStore, StoreSettings, has_state, keeping};
 use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};

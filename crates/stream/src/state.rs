@@ -1,18 +1,9 @@
-//! State of stages that outlives the process: windows, remembered messages, counts.
+//! State of stages that may outlive the process: windows, remembered messages, counts.
 //!
-//! A stage keeps its state by partition of the source, as entries of a key and a value. `keeping` decides from
-//! the plan whether the state of a stream is durable. If it is, the entries are in a compacted topic per stage
-//! (`changelog`), and the state follows its partition to another member of the group: `store` reads the
-//! entries back when a partition is assigned, and takes the changes of all stages for the transaction that
-//! commits the offsets. So state and offsets never differ. The sink's output is part of the transaction if
-//! the stream runs exactly once, and stored before it otherwise.
-//!
-//! Stages without messages of their own between two transactions know nothing of this: the runtime takes
-//! their changes at a moment at which every message read is either whole inside of them or not at all.
-
-mod changelog;
-mod keeping;
-mod store;
+//! A stage keeps its state by partition of the source, as entries of a key and a value. `durability` decides
+//! from the plan whether the entries are in the cluster. If so, the runtime adds a partition's entries to the
+//! stage before its first message, and takes their changes for the transaction that commits the offsets
+//! (`changelog`), at a moment at which every message is either whole inside of the stage or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +11,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::message::RevocablePartition;
-
-pub use changelog::StateRecord;
-pub use keeping::{StateKeeping, has_state, keeping};
-pub use store::{StateStore, StoreSettings};
 
 /// The entries of a partition, by key.
 pub type Entries = BTreeMap<Vec<u8>, Bytes>;
@@ -35,6 +22,16 @@ pub struct Change {
     /// The key, not empty.
     pub key: Vec<u8>,
     /// The new value; `None` if the entry is removed.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A record of the topic of a stage's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateRecord {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub key: Vec<u8>,
+    /// `None` removes the entry.
     pub value: Option<Vec<u8>>,
 }
 
@@ -65,9 +62,4 @@ impl From<bytes::TryGetError> for UnknownEntry {
     fn from(_: bytes::TryGetError) -> UnknownEntry {
         UnknownEntry
     }
-}
-
-/// The topic of a stage's state: named after the group, whose offsets it belongs to, and the stage.
-fn topic(group: &str, stage: &str) -> Arc<str> {
-    format!("{group}-{stage}-changelog").into()
 }

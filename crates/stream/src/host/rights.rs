@@ -16,8 +16,8 @@ use crate::Cluster;
 use crate::bad::OnError;
 use crate::deployment::Deployment;
 use crate::disk;
+use crate::durability::keeping;
 use crate::plan::{Input, Plan, StagePlan};
-use crate::state::keeping;
 
 /// The principal of a definition without one: a client without a name.
 const ANONYMOUS: &str = "User:ANONYMOUS";

@@ -1,5 +1,5 @@
-//! The transactions of a stream: each carries the offsets of the source, the state of stages, and the output of
-//! a sink that takes part. A transaction begins with the first message after a commit, or with the commit.
+//! The transactions of a stream: each carries the offsets of the source, the state of stages, and the output
+//! of a sink that takes part. A transaction begins with the first message after a commit, or with the commit.
 //!
 //! Owns the producer, which may have to be replaced: when a transaction exceeds its timeout, the cluster
 //! aborts it and fences the producer, and a new producer with the same id continues. If the cluster fences

@@ -4,10 +4,10 @@
 //! Windows close when every partition of the source has a later message or is idle, and at the end of the
 //! source. Without `--time`, the clock stands for partitions that were read to the end.
 //!
-//! The entries of durable state are the aggregates, whose key is `s`, the window's start in milliseconds since
-//! 1970 (eight bytes, big-endian), and then `k` and the key, if there is one; and `m`, the marks of the
-//! partition: the time of its latest message, and the time up to which its windows are closed, in milliseconds
-//! since 1970 (eight bytes each). Numbers in values are big-endian, too.
+//! The entries of durable state are the aggregates, whose key is `s`, the window's start in milliseconds
+//! since 1970 (eight bytes, big-endian), and then `k` and the key, if there is one; and `m`, the marks of the
+//! partition: the time of its latest message, and the time up to which its windows are closed, in
+//! milliseconds since 1970 (eight bytes each). Numbers in values are big-endian, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

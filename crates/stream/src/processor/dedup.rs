@@ -1,5 +1,5 @@
-//! `dedup`: drops duplicates. Messages are remembered by half of their SHA-256, whatever their size, so that no
-//! sender can choose messages with the same hash, and all instances have the same.
+//! `dedup`: drops duplicates. Messages are remembered by half of their SHA-256, whatever their size, so that
+//! no sender can choose messages with the same hash, and all instances have the same.
 //!
 //! An entry of durable state has the hash as its key, and the time of the message's arrival as its value, in
 //! milliseconds since 1970 (eight bytes, big-endian).
@@ -71,8 +71,9 @@ struct Dedup {
     /// Hashes of the remembered messages.
     seen: HashSet<Hash>,
     /// The same hashes, oldest first.
-    order: VecDeque<Remembered>,
-    /// If the state is durable: hashes that were added since the last transaction, with the time, or forgotten.
+    order: VecDeque<RememberedMessage>,
+    /// If the state is durable: hashes that were added since the last transaction, with the time, or
+    /// forgotten.
     changed: Option<HashMap<(Hash, RevocablePartition), Option<i64>>>,
     dropped: u64,
     findings: Findings,
@@ -83,7 +84,7 @@ type Hash = [u8; 16];
 
 /// A remembered message.
 #[derive(Clone, Copy)]
-struct Remembered {
+struct RememberedMessage {
     /// The time of arrival, in milliseconds since 1970.
     time_ms: i64,
     hash: Hash,
@@ -145,7 +146,7 @@ impl State for Dedup {
             let hash = Hash::try_from(&key[..]).map_err(|_| UnknownEntry)?;
             let time_ms = value.try_get_i64()?;
             match self.seen.insert(hash) {
-                true => self.order.push_back(Remembered { time_ms, hash, of: Some(of) }),
+                true => self.order.push_back(RememberedMessage { time_ms, hash, of: Some(of) }),
                 // A message of another partition is the same.
                 false => self.change(hash, Some(of), None),
             }
@@ -195,13 +196,13 @@ impl Dedup {
         if self.order.len() == self.remember {
             self.forget_oldest();
         }
-        self.order.push_back(Remembered { time_ms, hash, of });
+        self.order.push_back(RememberedMessage { time_ms, hash, of });
         self.change(hash, of, Some(time_ms));
         true
     }
 
     fn forget_oldest(&mut self) {
-        if let Some(Remembered { hash, of, .. }) = self.order.pop_front() {
+        if let Some(RememberedMessage { hash, of, .. }) = self.order.pop_front() {
             self.seen.remove(&hash);
             self.change(hash, of, None);
         }

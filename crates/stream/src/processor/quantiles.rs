@@ -69,8 +69,8 @@ impl Quantiles {
         }
     }
 
-    /// Writes the counts: those of zero, and for each sign the number of buckets, and each bucket (four bytes)
-    /// with its count (eight bytes).
+    /// Writes the counts: those of zero, and for each sign the number of buckets, and each bucket (four
+    /// bytes) with its count (eight bytes).
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_u64(self.zero);
         for side in [&self.negative, &self.positive] {

@@ -1,7 +1,7 @@
 //! Open windows, and when windows close. Pure: driven by a watermark.
 //!
-//! A partition that joins later, as with a rebalance, may be behind the others: the watermark goes back for it.
-//! Windows that were closed for the other partitions stay closed for them, by the floor of each.
+//! A partition that joins later, as with a rebalance, may be behind the others: the watermark goes back for
+//! it. Windows that were closed for the other partitions stay closed for them, by the floor of each.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! `histogram`: the distribution of a number.
 //!
-//! The entries of durable state have `c` and the lowest number of a class as the key, in steps, and its count as
-//! the value; and `s` has the exact minimum and maximum in steps, and the sum. All have eight bytes, big-endian.
+//! The entries of durable state have `c` and the lowest number of a class as the key, in steps, and its count
+//! as the value; and `s` has the exact minimum and maximum in steps, and the sum. All have eight bytes,
+//! big-endian.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

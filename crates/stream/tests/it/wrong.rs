@@ -196,6 +196,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         is_stored: true,
         gives_refused_back: false,
         transactional_id: None,
+        has_durable_state: false,
         sources: [].into(),
         tracks_partitions: true,
         console: Arc::new(Lines::default()),

@@ -50,6 +50,15 @@ fn windows_over_several_partitions_count_every_message() {
         until("all windows but the last", || counts(&text(&path)).len() as u64 > MESSAGES / 60 - 10);
         running.interrupt();
         assert_eq!(running.exit_code(), Some(0));
+        // The others stay open, until later messages close them.
+        let later: String =
+            (0..97).map(|key| format!("{{\"t\": {}, \"k\": {key}}}\n", MESSAGES * 10_000)).collect();
+        let (code, _, error) = binary::run_with_input(&mut broker.stream(&write), later.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+        let mut running = RunningProcess::start(&mut broker.stream(&read));
+        until("all windows", || counts(&text(&path)).len() >= expected.len());
+        running.interrupt();
+        assert_eq!(running.exit_code(), Some(0));
         assert_eq!(counts(&text(&path)), expected, "{partitions} partitions in a group");
     }
 }
@@ -59,11 +68,13 @@ fn a_rebalance_neither_waits_for_windows_nor_counts_twice() {
     let broker = Broker::start();
     let create = format!("topic create shared --partitions 4 --bootstrap-server {}", broker.address());
     assert_eq!(binary::run(&mut binary::thalweg(&create)).0, Some(0));
-    let lines: String =
-        (0..MESSAGES).map(|n| format!("{{\"t\": {}, \"k\": {}}}\n", n * 1000, n % 97)).collect();
-    let write = "stdin | transform --key='string(payload.k)' | kafka --topic=shared";
-    let (code, _, error) = binary::run_with_input(&mut broker.stream(write), lines.as_bytes());
-    assert_eq!(code, Some(0), "{error}");
+    let write = |lines: &str| {
+        let write = "stdin | transform --key='string(payload.k)' | kafka --topic=shared";
+        let (code, _, error) = binary::run_with_input(&mut broker.stream(write), lines.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+    };
+    let line = |n: u64| format!("{{\"t\": {}, \"k\": {}}}\n", n * 1000, n % 97);
+    write(&(0..MESSAGES).map(line).collect::<String>());
     let path = |name: &str| broker.dir.path().join(name);
     let start = |name: &str| {
         let text = format!(
@@ -79,16 +90,24 @@ fn a_rebalance_neither_waits_for_windows_nor_counts_twice() {
     until("all messages", || read("first") == MESSAGES);
     let began = Instant::now();
     let mut second = start("second");
-    until("the second member's messages", || read("second") > 0);
+    // The open window moves with its partitions, so that no message is read twice.
+    let mut more = 0;
+    until("the second member's messages", || {
+        write(&(0..97).map(|n| line(MESSAGES + n)).collect::<String>());
+        more += 97;
+        read("second") > 0
+    });
     assert!(began.elapsed() < Duration::from_secs(20), "the window is not waited for");
-    // Nothing was committed, so both members read all messages of their partitions.
-    until("all messages again", || read("first") + read("second") >= 2 * MESSAGES);
+    until("all messages", || read("first") + read("second") == MESSAGES + more);
+    // These close the window in all partitions.
+    write(&(0..97).map(|n| line(1_000_000 + n)).collect::<String>());
+    let of = |name: &str| counts(&text(&path(name))).values().sum::<u64>();
+    until("the window", || of("first") + of("second") >= MESSAGES + more);
     second.interrupt();
     first.interrupt();
     assert_eq!((first.exit_code(), second.exit_code()), (Some(0), Some(0)));
-    let of = |name: &str| counts(&text(&path(name))).values().sum::<u64>();
     assert!(of("second") > 0);
-    assert_eq!(of("first") + of("second"), MESSAGES);
+    assert_eq!(of("first") + of("second"), MESSAGES + more);
 }
 
 #[test]

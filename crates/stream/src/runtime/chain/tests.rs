@@ -6,12 +6,12 @@ use thalweg_client::GroupMetadata;
 
 use super::*;
 use crate::declaration::StageOutput;
+use crate::durability::StateKeeping;
 use crate::plan::Plan;
 use crate::reach::Reach;
 use crate::runtime::origins::Origins;
 use crate::runtime::{Builder, Joints, RunOptions, Taps, stop};
-use crate::stage::{GroupOffsets, Wait};
-use crate::state::StateKeeping;
+use crate::stage::{GroupOffsets, Progress, TransactionOutcome, Wait};
 use crate::{Cluster, OnError};
 
 /// Maximum duration of a backlog.

@@ -69,8 +69,8 @@ fn every(text: &str) -> Result<Duration, String> {
 }
 
 impl Run {
-    /// The name of this process. With exactly once, a second process under the default name is fenced, so that
-    /// it gets a name.
+    /// The name of this process. With exactly once, a second process under the default name is fenced, so
+    /// that it gets a name.
     fn instance(&self, guarantee: Guarantee) -> String {
         match (&self.instance, guarantee) {
             (Some(instance), _) => instance.clone(),

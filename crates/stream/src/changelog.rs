@@ -1,4 +1,5 @@
-//! The topics of state: their creation, the format of their records, and reading them back.
+//! The topics of stages' state: their creation, the format of their records, and reading them back. `store`
+//! has the state of an instance of a stream.
 //!
 //! The topic of a stage has a partition for each partition of the source's topics; several topics share it by
 //! number. A record's key is the length of the source topic's name (two bytes, big-endian), the name, and the
@@ -8,8 +9,10 @@
 //! {"version":1,"position":4711,"options":"window=60000 ..."}
 //! ```
 //!
-//! `position` is the offset committed in the same transaction. If the committed offset is another one, somebody
-//! has set it, and the state is not that of the messages before it. A null value removes an entry.
+//! `position` is the offset committed in the same transaction. If the committed offset is another one, it was
+//! set by hand, and the state is not that of the messages before it. A null value removes an entry.
+
+mod store;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,9 +28,11 @@ use thalweg_client::{
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
 
-use super::Entries;
 use crate::kafka;
 use crate::stage::StageError;
+use crate::state::Entries;
+
+pub use store::{StateStore, StoreSettings};
 
 /// The version of the records.
 const VERSION: u32 = 1;
@@ -39,16 +44,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// entries stay visible for longer than it takes to read a topic.
 const CONFIGS: [(&str, &str); 3] =
     [("cleanup.policy", "compact"), ("segment.bytes", "52428800"), ("delete.retention.ms", "3600000")];
-
-/// A record of a topic of state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateRecord {
-    pub topic: Arc<str>,
-    pub partition: i32,
-    pub key: Vec<u8>,
-    /// `None` removes the entry.
-    pub value: Option<Vec<u8>>,
-}
 
 /// The position of the source that a partition's state belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

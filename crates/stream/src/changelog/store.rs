@@ -9,13 +9,13 @@ use thalweg_client::{Cluster, CommittedOffset, ConsumerConfig, TopicPartition};
 use thalweg_record::Offset;
 use tokio::time::{Instant, sleep};
 
-use super::changelog::{self, Checkpoint, ReadState, StateRecord, record_key};
-use super::{Change, State};
+use super::{Checkpoint, ReadState, record_key};
 use crate::declaration::Settings;
 use crate::kafka::{self, ClientSettings, Transactions};
 use crate::message::{Provenance, SourceId};
 use crate::retry::Retry;
 use crate::stage::{GroupOffsets, StageError};
+use crate::state::{Change, Entries, State, StateRecord};
 
 /// Time without an answer of the cluster after which the stream fails.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -93,7 +93,7 @@ impl StateStore {
     /// transaction would keep the source from starting.
     pub async fn open(&mut self) -> Result<(), StageError> {
         let mut retry = Retry::within(PATIENCE);
-        while let Err(error) = changelog::create(&self.cluster, &self.topics, &self.sources).await {
+        while let Err(error) = super::create(&self.cluster, &self.topics, &self.sources).await {
             let Some(pause) = retry.failed(Instant::now()) else { return Err(error) };
             tracing::warn!(%error, "Failed to find the topics of state, retrying");
             sleep(pause).await;
@@ -116,7 +116,7 @@ impl StateStore {
         let of: Vec<TopicPartition> = partitions.iter().map(|(_, at)| at.clone()).collect();
         let mut retry = Retry::within(PATIENCE);
         loop {
-            let read = changelog::read(self.cluster.clone(), self.config.clone(), &self.topics, &of);
+            let read = super::read(self.cluster.clone(), self.config.clone(), &self.topics, &of);
             let error = match read.await {
                 Ok(read) => return Ok(read),
                 Err(error) => error,
@@ -125,7 +125,7 @@ impl StateStore {
             let Some(pause) = pause else { return Err(kafka::failed("Reading back state", error)) };
             tracing::warn!(%error, "Failed to read back state, retrying");
             // The source's topic may have more partitions than at the start.
-            if let Err(error) = changelog::create(&self.cluster, &self.topics, &self.sources).await {
+            if let Err(error) = super::create(&self.cluster, &self.topics, &self.sources).await {
                 tracing::debug!(%error, "Failed to find the topics of state");
             }
             sleep(pause).await;
@@ -163,7 +163,7 @@ impl StateStore {
                         value: None,
                     });
                     self.stale.entry(number).or_default().extend(removed);
-                    entries = super::Entries::new();
+                    entries = Entries::new();
                 } else if let Some(checkpoint) = checkpoint
                     && checkpoint.options != state.options()
                 {

@@ -1,8 +1,7 @@
-//! Decides where the stages of a stream keep their state. Pure: follows from the plan.
+//! Where the stages of a stream keep their state. Pure: follows from the plan.
 
 use std::sync::Arc;
 
-use super::topic;
 use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, StagePlan, StreamPlan};
 use crate::topics;
@@ -89,6 +88,11 @@ impl StateKeeping {
             StateKeeping::None | StateKeeping::Memory { .. } => &[],
         }
     }
+}
+
+/// The topic of a stage's state: named after the group, whose offsets it belongs to, and the stage.
+fn topic(group: &str, stage: &str) -> Arc<str> {
+    format!("{group}-{stage}-changelog").into()
 }
 
 /// True if a stage keeps state.
