@@ -695,7 +695,7 @@ public class Contended {
     }
 
     #[test]
-    fn a_jvm_that_cannot_be_asked_delays_no_samples_of_threads() {
+    fn a_jvm_without_answers_delays_no_samples_of_threads() {
         let dir = tempfile::tempdir().expect("a directory");
         let program = dir.path().join("java");
         let copied = std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status();
