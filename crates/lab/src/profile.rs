@@ -705,7 +705,7 @@ public class Contended {
         let path = std::path::PathBuf::from(format!("/tmp/.java_pid{}", java.id()));
         let socket = std::os::unix::net::UnixListener::bind(&path).expect("a free name");
         let clock = Clock::of_process();
-        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())]);
+        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())], &BTreeMap::new());
         let from_us = clock.now_us();
         profiler.begin(from_us);
         while clock.now_us() < from_us + 4_500_000 {
