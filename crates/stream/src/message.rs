@@ -527,6 +527,11 @@ impl Emitter<'_> {
         self.written.truncate(bytes);
     }
 
+    /// The size of all that was written for the batch.
+    pub fn written_bytes(&self) -> usize {
+        self.written.len()
+    }
+
     /// Emits the message unchanged.
     pub fn keep(&mut self) {
         self.slots.push(*self.slot);

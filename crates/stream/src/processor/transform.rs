@@ -1,8 +1,10 @@
 //! `transform`: changes value, key or headers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use tokio::time::Instant;
 
 use super::filter::ABOUT_EXPRESSIONS;
 use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
@@ -63,6 +65,7 @@ pub const MODULE: Module = Module {
             key: settings.optional_expression("key"),
             tombstone: settings.optional_expression("tombstone"),
             headers: settings.optional_expression("headers"),
+            waiting: VecDeque::new(),
         }))
     }),
 };
@@ -73,9 +76,32 @@ struct Transform {
     key: Option<Arc<Expression>>,
     tombstone: Option<Arc<Expression>>,
     headers: Option<Arc<Expression>>,
+    /// Messages that are not transformed yet.
+    waiting: VecDeque<Batch>,
 }
 
+/// The size of new values, keys and headers at which the other messages wait for another batch.
+const WRITTEN_BYTES_MAX: usize = 16 << 20;
+
 impl Transform {
+    /// Transforms messages until their new parts are large; the others wait.
+    fn rewrite(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        let mut key = BytesMut::new();
+        let rest = batch.rewrite_some(|message, emit| {
+            if emit.written_bytes() >= WRITTEN_BYTES_MAX {
+                return Ok(false);
+            }
+            match self.apply(&message, &mut key, emit) {
+                Ok(()) => Ok(true),
+                Err(error) => turn.bad.take(&message, &error.to_string()).map(|()| true),
+            }
+        })?;
+        if let Some(rest) = rest {
+            self.waiting.push_front(rest);
+        }
+        Ok(())
+    }
+
     /// Evaluates everything before emitting, so that a bad message emits nothing.
     fn apply(
         &self,
@@ -114,10 +140,78 @@ impl Transform {
 
 impl Processor for Transform {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        let mut key = BytesMut::new();
-        batch.rewrite(|message, emit| match self.apply(&message, &mut key, emit) {
-            Ok(()) => Ok(()),
-            Err(error) => turn.bad.take(&message, &error.to_string()),
-        })
+        if self.waiting.is_empty() {
+            return self.rewrite(batch, turn);
+        }
+        self.waiting.push_back(std::mem::take(batch));
+        self.tick(batch, turn)
+    }
+
+    fn is_full(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.is_full().then(Instant::now)
+    }
+
+    fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        let Some(waiting) = self.waiting.pop_front() else { return Ok(()) };
+        *batch = waiting;
+        self.rewrite(batch, turn)
+    }
+
+    fn held_since(&self) -> Option<u64> {
+        self.waiting.iter().filter_map(Batch::lowest_sequence).min()
+    }
+
+    fn forget(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::{Refusals, SourceWatch};
+
+    struct NoBadMessages;
+
+    impl Refusals for NoBadMessages {
+        fn take(&mut self, _message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+            panic!("no message is bad: {reason}")
+        }
+
+        fn take_late(&mut self, _message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+            panic!("no message is late: {reason}")
+        }
+    }
+
+    #[test]
+    fn large_values_pass_a_few_at_a_time() {
+        let expression = Expression::compile("text + text").unwrap_or_else(|error| panic!("{error}"));
+        let mut transform = Transform {
+            expression: Some(Arc::new(expression)),
+            key: None,
+            tombstone: None,
+            headers: None,
+            waiting: VecDeque::new(),
+        };
+        let (value, mut batch) = (bytes::Bytes::from(vec![b'x'; 3 << 20]), Batch::new());
+        (0..20).for_each(|sequence| batch.push(value.clone(), None, 0, sequence));
+        let now = Instant::now();
+        let mut turn = Turn { now, time_ms: 0, source: SourceWatch::new(now), bad: &mut NoBadMessages };
+        transform.process(&mut batch, &mut turn).expect("it is transformed");
+        let mut sequences = Vec::new();
+        loop {
+            assert!(batch.value_bytes() < 2 * WRITTEN_BYTES_MAX as u64);
+            sequences.extend(batch.messages().map(|message| message.sequence));
+            assert_eq!(transform.held_since(), (sequences.len() < 20).then_some(sequences.len() as u64));
+            if !transform.is_full() {
+                break;
+            }
+            transform.tick(&mut batch, &mut turn).expect("it is transformed");
+        }
+        assert_eq!(sequences, (0..20).collect::<Vec<u64>>());
     }
 }
