@@ -178,6 +178,7 @@ impl OptionType {
                 let is_whole = uri.is_some_and(|uri| {
                     matches!(uri.scheme_str(), Some("http" | "https"))
                         && uri.authority().is_some_and(has_port)
+                        && !is_ambiguous(&uri)
                 });
                 is_whole.then(|| Value::Text(text.to_owned()))
             }
@@ -255,7 +256,8 @@ impl OptionType {
                 "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned()
             }
             OptionType::Partitions => "Partition numbers, separated by commas".to_owned(),
-            OptionType::Url => "http://HOST:PORT/PATH or https://HOST/PATH".to_owned(),
+            OptionType::Url => "http://HOST:PORT/PATH or https://HOST/PATH, with / and @ of a login, and @ of a path, written as %2F and %40"
+                    .to_owned(),
             OptionType::Figures => {
                 "Any of count, sum, min, max, avg and quantiles such as p99.9, separated by commas".to_owned()
             }
@@ -271,6 +273,14 @@ fn has_port(authority: &Authority) -> bool {
     let (host, port) = server.rsplit_once(':').unwrap_or((server, "80"));
     let is_in_brackets = host.starts_with('[') && server.ends_with(']');
     is_in_brackets || port.parse::<u16>().is_ok()
+}
+
+/// True if a URL such as `http://ann:12/x@h` may be meant as a login with the password `12/x`, or as the path
+/// `/x@h` of the server `ann`.
+fn is_ambiguous(uri: &Uri) -> bool {
+    let has_login = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    let has_more = uri.path_and_query().is_some_and(|more| more.as_str().contains('@'));
+    uri.port().is_some() && !has_login && has_more
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
@@ -314,15 +324,23 @@ mod tests {
 
     #[test]
     fn the_port_of_a_url_is_a_number() {
-        for url in
-            ["http://h/", "https://h:1/a:b", "http://ann:p%40ss@h:65535", "http://[::1]/", "http://[::1]:9/"]
-        {
+        for url in [
+            "http://h/",
+            "http://h:1/a%40b",
+            "http://ann:12@h/@me",
+            "https://h:1/a:b",
+            "http://ann:p%40ss@h:65535",
+            "http://[::1]/",
+            "http://[::1]:9/",
+        ] {
             assert!(OptionType::Url.read(url).is_ok(), "{url}");
         }
         for url in [
             "http://ann:pa/ss@h/",
             "http://ann:pa?ss@h/",
             "http://ann:pa#ss@h/",
+            "http://ann:12/x@h",
+            "http://ann:12?x@h",
             "http://h:65536/",
             "http://h:/",
         ] {
