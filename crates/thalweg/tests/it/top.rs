@@ -69,7 +69,7 @@ pub fn figures_are_those_of_the_log(at: &str) {
     assert!(is_all(messages), "{messages}");
     assert!(bytes > 40.0, "{bytes}");
     // A commit of the consumer may be the first in a partition, which tells no rate.
-    assert!((0.0..=7.5).contains(&consumed), "{consumed}");
+    assert!((0.0..=21.0).contains(&consumed), "{consumed}");
     top.interrupt();
     assert_eq!(top.exit_code(), Some(0));
 }
