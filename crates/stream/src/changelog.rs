@@ -22,13 +22,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thalweg_client::{
-    Admin, Chunk, ChunkError, Cluster, Consumer, ConsumerConfig, ConsumerError, NewTopic, OffsetSpec,
-    PollEvent, StartAt, TopicPartition,
+    Chunk, ChunkError, Cluster, Consumer, ConsumerConfig, ConsumerError, NewTopic, OffsetSpec, PollEvent,
+    StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
 
-use crate::kafka;
+use crate::kafka::{self, CreationFailed};
 use crate::stage::StageError;
 use crate::state::Entries;
 
@@ -36,8 +36,6 @@ pub use store::{StateStore, StoreSettings};
 
 /// The version of the records.
 const VERSION: u32 = 1;
-/// Timeout for creating topics.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the position is compared with the end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The settings of the topics. Segments are small, because a segment is compacted after its end. Removed
@@ -113,38 +111,30 @@ pub async fn create(cluster: &Cluster, topics: &[Arc<str>], sources: &[String]) 
     if needed == 0 || (missing.is_empty() && small.is_empty()) {
         return Ok(());
     }
-    let admin = Admin::new(cluster.clone()).with_timeout(CREATE_TIMEOUT);
     let refused = |topic: &str, error: thalweg_client::ClientError| {
         let right = format!("--topic {topic} --allow create,alter,read,write");
         let reason = kafka::with_grant(error, cluster, &right);
         kafka::failed(format!("Creating {topic}, the topic of a stage's state"), reason)
     };
     if !missing.is_empty() {
-        let created = admin.create_topics(&missing, false).await.map_err(unreachable)?;
-        for (topic, created) in created {
-            match created {
-                Err(error) if error.error_code() != Some(ErrorCode::TopicAlreadyExists) => {
-                    return Err(refused(&topic, error));
-                }
-                _ => {}
-            }
-        }
+        let failed = |CreationFailed { topic, error }| match topic {
+            Some(topic) => refused(&topic, error),
+            None => unreachable(error),
+        };
+        kafka::create_topics(cluster, &missing).await.map_err(failed)?;
     }
     if !small.is_empty() {
-        for (topic, grown) in admin.create_partitions(&small).await.map_err(unreachable)? {
-            match grown {
-                // Another instance was first.
-                Err(error) if error.error_code() != Some(ErrorCode::InvalidPartitions) => {
-                    return Err(refused(&topic, error));
-                }
-                _ => {}
+        for (topic, grown) in kafka::admin(cluster).create_partitions(&small).await.map_err(unreachable)? {
+            // Another instance was first.
+            if let Err(error) = grown
+                && error.error_code() != Some(ErrorCode::InvalidPartitions)
+            {
+                return Err(refused(&topic, error));
             }
         }
     }
     for topic in topics {
-        // Other brokers may learn of a topic later than the broker that created it.
-        let shown = cluster.wait_for_topic(topic, false, CREATE_TIMEOUT).await;
-        shown.map_err(|error| refused(topic, error))?;
+        kafka::wait_for_topic(cluster, topic).await.map_err(|error| refused(topic, error))?;
     }
     Ok(())
 }

@@ -30,9 +30,8 @@ pub enum StateKeeping {
 
 /// Where the stages of a stream keep their state.
 pub fn keeping(stream: &StreamPlan, guarantee: Guarantee) -> StateKeeping {
-    let stages = stages(stream);
-    let with_state: Vec<_> =
-        stages.iter().filter(|(_, stage)| WITH_STATE.contains(&stage.module.name)).copied().collect();
+    let stages: Vec<(usize, &StagePlan)> = stream.stages().enumerate().collect();
+    let with_state: Vec<_> = stages.iter().filter(|(_, stage)| has_state(stage)).copied().collect();
     let Some((_, first)) = with_state.first() else { return StateKeeping::None };
     let in_memory = |reason: &str, is_in_group| StateKeeping::Memory {
         stage: first.label.clone(),
@@ -98,15 +97,6 @@ fn topic(group: &str, stage: &str) -> Arc<str> {
 /// True if a stage keeps state.
 pub fn has_state(stage: &StagePlan) -> bool {
     WITH_STATE.contains(&stage.module.name)
-}
-
-/// The processors and the sink, with their places.
-fn stages(stream: &StreamPlan) -> Vec<(usize, &StagePlan)> {
-    let sink = match &stream.output {
-        Output::Stage(stage) => Some(stage),
-        Output::Topic(_) => None,
-    };
-    (1..).zip(stream.processors.iter().chain(sink)).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod clusters;
 mod copies;
+mod creation;
 mod ends;
 mod opening;
 mod outlet;
@@ -22,6 +23,7 @@ use crate::disk;
 use crate::stage::{KafkaFailed, StageError};
 
 pub use clusters::report_waits_to;
+pub use creation::{CreationFailed, admin, create_topics, wait_for_topic};
 pub use ends::Ends;
 pub use opening::Opening;
 pub use outlet::{PendingMessages, TopicProducer};

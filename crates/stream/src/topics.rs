@@ -55,6 +55,11 @@ pub fn pattern(text: &str) -> Option<String> {
     text.starts_with('^').then(|| format!("(?:{text}).*"))
 }
 
+/// The names of topics in a text without a pattern.
+pub fn names(text: &str) -> Vec<String> {
+    text.split(',').map(|topic| topic.trim().to_owned()).collect()
+}
+
 /// Parses partition numbers.
 pub fn partitions(text: &str) -> Option<Vec<i32>> {
     text.split(',').map(|number| number.trim().parse().ok().filter(|number| *number >= 0)).collect()

@@ -10,21 +10,17 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
-use thalweg_client::{Admin, NewTopic};
-use thalweg_wire::ErrorCode;
+use thalweg_client::NewTopic;
 
 use crate::deployment::{Counts, counts_along};
-use crate::kafka::{self, Cluster};
+use crate::kafka::{self, Cluster, CreationFailed};
 use crate::module::{Kind, find};
 use crate::plan::{Input, Origin, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::StageError;
 
 /// The session timeout of an instance.
 const SESSION_TIMEOUT: &str = "10s";
-/// Timeout for creating topics.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The transport over a cluster.
 #[derive(Clone, Debug)]
@@ -117,20 +113,15 @@ impl Transport {
             NewTopic { partitions: self.partitions.max(instances), ..NewTopic::new(topic) }
         });
         let new: Vec<NewTopic> = new.collect();
-        let created =
-            Admin::new(cluster.clone()).with_timeout(CREATE_TIMEOUT).create_topics(&new, false).await;
-        for (topic, created) in created.map_err(|error| kafka::failed("Creating topics", error))? {
-            if let Err(error) = created
-                && error.error_code() != Some(ErrorCode::TopicAlreadyExists)
-            {
-                let right = format!("--topic {topic} --allow create,read,write");
-                let reason = kafka::with_grant(error, &cluster, &right);
-                return Err(kafka::failed(format!("Creating the topic {topic}"), reason));
-            }
-        }
+        let refused = |CreationFailed { topic, error }| {
+            let Some(topic) = topic else { return kafka::failed("Creating topics", error) };
+            let right = format!("--topic {topic} --allow create,read,write");
+            let reason = kafka::with_grant(error, &cluster, &right);
+            kafka::failed(format!("Creating the topic {topic}"), reason)
+        };
+        kafka::create_topics(&cluster, &new).await.map_err(refused)?;
         for topic in topics.keys() {
-            // Other brokers may learn of a topic later than the broker that created it.
-            let shown = cluster.wait_for_topic(topic, false, CREATE_TIMEOUT).await;
+            let shown = kafka::wait_for_topic(&cluster, topic).await;
             shown.map_err(|error| kafka::failed(format!("Waiting for the created topic {topic}"), error))?;
         }
         Ok(())

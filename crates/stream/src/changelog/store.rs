@@ -16,6 +16,7 @@ use crate::message::{Provenance, SourceId};
 use crate::retry::Retry;
 use crate::stage::{GroupOffsets, StageError};
 use crate::state::{Change, Entries, State, StateRecord};
+use crate::topics;
 
 /// Time without an answer of the cluster after which the stream fails.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -62,7 +63,7 @@ type NumberedPartition = (u32, TopicPartition);
 impl StateStore {
     /// A store without partitions. Call on a runtime.
     pub fn new(settings: StoreSettings<'_>) -> Result<StateStore, StageError> {
-        let StoreSettings { source, source_id, topics, transactional_id } = settings;
+        let StoreSettings { source, source_id, topics: of_stages, transactional_id } = settings;
         let group = source.optional_text("group").unwrap_or_default();
         let fixed = [("isolation.level", "read_committed")];
         let needed = [("group.id", group), ("allow.auto.create.topics", "false")];
@@ -71,7 +72,7 @@ impl StateStore {
             bootstrap: source.text("bootstrap").to_owned(),
             properties: source.optional_text("properties").map(str::to_owned),
         };
-        let first = topics.first().expect("a stage has state");
+        let first = of_stages.first().expect("a stage has state");
         let transactions = transactional_id.map(|id| {
             let settings = of_source.settings(&crate::sink::kafka::MODULE, &[("topic", first)]);
             Box::new(OwnTransactions { settings, id, open: None })
@@ -80,8 +81,8 @@ impl StateStore {
             cluster: client.cluster(),
             config: client.config,
             source_id,
-            sources: source.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
-            topics,
+            sources: topics::names(source.text("topics")),
+            topics: of_stages,
             added: BTreeMap::new(),
             positions: BTreeMap::new(),
             stale: BTreeMap::new(),

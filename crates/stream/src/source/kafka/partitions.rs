@@ -33,7 +33,7 @@ impl ReadSettings {
         ReadSettings {
             topics: match pattern {
                 Some(_) => Vec::new(),
-                None => settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
+                None => topics::names(settings.text("topics")),
             },
             pattern,
             group: settings.optional_text("group").map(str::to_owned),
