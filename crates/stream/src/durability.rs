@@ -52,6 +52,11 @@ pub fn keeping(stream: &StreamPlan, guarantee: Guarantee) -> StateKeeping {
     if source.settings.text("groupProtocol") != "classic" {
         return not_durable("durable state needs --groupProtocol=classic at the source");
     }
+    if topics::pattern(source.settings.text("topics")).is_some() {
+        return not_durable(
+            "durable state needs the names of the source's topics, and --topics is a pattern",
+        );
+    }
     if let Output::Topic(name) = &stream.output {
         return not_durable(&format!("topic:{name} is in memory; use --transport=kafka"));
     }
@@ -126,6 +131,7 @@ mod tests {
             ("time | counter".to_owned(), "no committed offsets"),
             ("kafka --topics=a | dedup | log".to_owned(), "no committed offsets"),
             (format!("{kafka} --groupProtocol=consumer | dedup | log"), "--groupProtocol=classic"),
+            ("kafka --topics='^a' --group=g | counter".to_owned(), "--topics is a pattern"),
             (format!("{kafka} | dedup | topic:t\ntopic:t > log"), "topic:t is in memory"),
             (format!("{kafka} | aggregate | counter"), "counter is behind aggregate"),
             (format!("{kafka} | batch | d: dedup | log"), "d is behind batch"),
