@@ -105,26 +105,29 @@ struct ProfiledProcess {
     waits: Vec<(u64, Result<WaitCounters, String>)>,
     /// The recording of the broker's stacks; `None` before its start.
     recorder: Option<Result<Recorder, String>>,
-    /// The command that the JVM executes: one after the other.
-    command: Option<JvmCommand>,
+    /// The request that the broker answers: one after the other.
+    request: Option<BrokerRequest>,
 }
 
-/// A command to a JVM, on a separate thread.
+/// A request to a broker, on a separate thread: one that does not answer delays no samples.
 #[derive(Debug)]
-enum JvmCommand {
-    /// Its socket, which the first command opens with a signal.
+enum BrokerRequest {
+    /// The socket of a JVM, which the first command opens with a signal.
     Open(JoinHandle<Result<(), AttachError>>),
-    /// The start of its recording.
+    /// The start of a JVM's recording.
     Record(JoinHandle<Result<Recorder, String>>),
     Dump(JoinHandle<Result<TimedDump, AttachError>>),
+    /// The counters of waits, and the time at which they were read.
+    Waits(JoinHandle<(u64, Result<WaitCounters, String>)>),
 }
 
-impl JvmCommand {
+impl BrokerRequest {
     fn is_finished(&self) -> bool {
         match self {
-            JvmCommand::Open(thread) => thread.is_finished(),
-            JvmCommand::Record(thread) => thread.is_finished(),
-            JvmCommand::Dump(thread) => thread.is_finished(),
+            BrokerRequest::Open(thread) => thread.is_finished(),
+            BrokerRequest::Record(thread) => thread.is_finished(),
+            BrokerRequest::Dump(thread) => thread.is_finished(),
+            BrokerRequest::Waits(thread) => thread.is_finished(),
         }
     }
 }
@@ -225,7 +228,11 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
             next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
         let has_begun = from_us.is_some_and(|from_us| began_us >= from_us);
-        watched.iter_mut().filter(|_| has_begun).for_each(|one| one.read_waits(&clock, has_ended));
+        if is_over {
+            // The last reading of waits follows the first one.
+            watched.iter_mut().for_each(|one| one.take_finished(true));
+        }
+        watched.iter_mut().filter(|_| has_begun).for_each(|one| one.read_waits(has_ended));
         if is_over {
             watched.iter_mut().for_each(ProfiledProcess::stop);
             return watched;
@@ -259,26 +266,30 @@ impl ProfiledProcess {
             metrics,
             waits: Vec::new(),
             recorder: None,
-            command: None,
+            request: None,
         };
         // Before the measurement.
         if let Some(jvm) = watched.jvm.clone() {
-            watched.command = Some(JvmCommand::Open(std::thread::spawn(move || jvm.open())));
+            watched.request = Some(BrokerRequest::Open(std::thread::spawn(move || jvm.open())));
         }
         watched
     }
 
-    /// Takes the result of the JVM's command, if it has ended; with `waits`, once it has.
-    fn take_finished(&mut self, waits: bool) {
-        let Some(command) = self.command.take_if(|command| waits || command.is_finished()) else { return };
-        match command {
-            JvmCommand::Record(started) => self.recorder = Some(joined(started)),
-            JvmCommand::Open(opened) => {
+    /// Takes the result of the broker's request, if it has ended; with `is_awaited`, once it has.
+    fn take_finished(&mut self, is_awaited: bool) {
+        let finished = self.request.take_if(|request| is_awaited || request.is_finished());
+        let Some(request) = finished else { return };
+        match request {
+            BrokerRequest::Record(started) => self.recorder = Some(joined(started)),
+            BrokerRequest::Waits(read) => {
+                self.waits.push(read.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            BrokerRequest::Open(opened) => {
                 if let Err(why) = answered(opened) {
                     self.no_dumps = Some(why);
                 }
             }
-            JvmCommand::Dump(dumped) => match answered(dumped) {
+            BrokerRequest::Dump(dumped) => match answered(dumped) {
                 Ok(dumped) => self.keep(dumped),
                 Err(why) => self.no_dumps = Some(why),
             },
@@ -293,7 +304,7 @@ impl ProfiledProcess {
     /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
     /// first recording takes seconds to start; `perf` only when the measurement is due.
     fn record(&mut self, number: usize, is_due: bool) {
-        if self.recorder.is_some() || self.command.is_some() {
+        if self.recorder.is_some() || self.request.is_some() {
             return;
         }
         match (&self.jvm, &self.no_dumps) {
@@ -304,7 +315,7 @@ impl ProfiledProcess {
             (Some(jvm), None) => {
                 let jvm = jvm.clone();
                 let started = std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr));
-                self.command = Some(JvmCommand::Record(started));
+                self.request = Some(BrokerRequest::Record(started));
             }
             (None, None) if is_due => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
             (None, None) => {}
@@ -323,13 +334,13 @@ impl ProfiledProcess {
 
     /// Begins a thread dump of a JVM.
     fn dump(&mut self) {
-        let is_able = self.command.is_none() && self.no_dumps.is_none();
+        let is_able = self.request.is_none() && self.no_dumps.is_none();
         let Some(jvm) = self.jvm.as_ref().filter(|_| is_able) else { return };
         // The owner of such a lock is known only to a walk through the heap.
         let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
         let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
         let jvm = jvm.clone();
-        self.command = Some(JvmCommand::Dump(std::thread::spawn(move || {
+        self.request = Some(BrokerRequest::Dump(std::thread::spawn(move || {
             let clock = Clock::of_process();
             let began_us = clock.now_us();
             let text = jvm.threads(with_owners)?;
@@ -349,13 +360,14 @@ impl ProfiledProcess {
         }
     }
 
-    /// Reads the counters of waits, once at the start and once at the end.
-    fn read_waits(&mut self, clock: &Clock, has_ended: bool) {
+    /// Begins to read the counters of waits, once at the start and once at the end.
+    fn read_waits(&mut self, has_ended: bool) {
         let is_due = self.waits.is_empty() || has_ended && self.waits.len() == 1;
-        if let Some(address) = self.metrics.as_ref().filter(|_| is_due) {
-            let read = WaitCounters::read(address);
-            self.waits.push((clock.now_us(), read));
-        }
+        let Some(address) = self.metrics.clone().filter(|_| is_due && self.request.is_none()) else { return };
+        self.request = Some(BrokerRequest::Waits(std::thread::spawn(move || {
+            let read = WaitCounters::read(&address);
+            (Clock::of_process().now_us(), read)
+        })));
     }
 
     /// The waits between both readings.
@@ -681,7 +693,7 @@ public class Contended {
         watched.take_finished(true);
         assert!(watched.no_dumps.as_ref().is_some_and(|why| why.contains("no memory")), "{watched:?}");
         watched.dump();
-        assert!(watched.command.is_none(), "no dumps any more");
+        assert!(watched.request.is_none(), "no dumps any more");
         // The end of a test whose recording is not stopped.
         let jvm = Jvm::of(java.id()).expect("its program is java");
         watched.stop();
