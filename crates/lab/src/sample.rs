@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::machine::traffic_control;
 use crate::result::{AgentUse, HostUse, ProcessUse, Profile, Sample};
 use crate::worker::clock::Clock;
 
@@ -89,7 +90,13 @@ impl Sampler {
 
     /// The usage between two times, in microseconds since the Unix epoch.
     pub fn finish(mut self, from_us: u64, to_us: u64) -> Usage {
-        self.end().map(|series| series.usage(from_us, to_us)).unwrap_or_default()
+        let Some(series) = self.end() else { return Usage::default() };
+        let mut usage = series.usage(from_us, to_us);
+        let limits = traffic_control::limits();
+        for used in &mut usage.host.interfaces {
+            used.sent_limit_bit_per_s = limits.get(&used.name).copied();
+        }
+        usage
     }
 
     fn end(&mut self) -> Option<Series> {

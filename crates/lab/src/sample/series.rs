@@ -8,7 +8,6 @@ use super::readings::{HostReading, ProcessReading, ThreadReading};
 use super::totals::Totals;
 use super::{Usage, rates};
 use crate::machine::interfaces::{INTERFACES, link_speed};
-use crate::machine::traffic_control;
 use crate::proc::Interface;
 use crate::result::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
@@ -267,7 +266,7 @@ impl Series {
         }
     }
 
-    /// The use of interfaces, with their speeds below `links`.
+    /// The use of interfaces, with their speeds below `links`, and without their limits.
     fn interfaces_use(&self, links: &Path, from_us: u64, to_us: u64) -> Vec<InterfaceUse> {
         let of = |name: &str, value: fn(&Interface) -> u64| {
             let counter = |reading: &HostReading| {
@@ -276,13 +275,12 @@ impl Series {
             between(&self.host, from_us, to_us, counter).round() as u64
         };
         let last = self.host.last().map(|(_, reading)| &reading.interfaces[..]).unwrap_or_default();
-        let limits = traffic_control::limits();
         let used = last.iter().map(|one| {
             let (received, sent) = rates::packets(&self.host, &one.name, from_us, to_us);
             InterfaceUse {
                 name: one.name.clone(),
                 speed_mbit_per_s: link_speed(links, &one.name),
-                sent_limit_bit_per_s: limits.get(&one.name).copied(),
+                sent_limit_bit_per_s: None,
                 received_bytes: of(&one.name, |one| one.received),
                 sent_bytes: of(&one.name, |one| one.sent),
                 received: Some(received),
