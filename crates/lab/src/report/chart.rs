@@ -12,9 +12,7 @@ pub(super) use bar::{Bar, Bars, Group, Part};
 pub(super) use line::{Axis, Band, Better, Chart, Dot, Line, Mark};
 pub(super) use ticks::nice_ceiling;
 
-use std::fmt::Write;
-
-use super::text::escape;
+use super::text::{escape, put};
 use line::SIZE;
 
 /// The size of a chart without neighbours, on a wide screen.
@@ -34,9 +32,4 @@ pub(super) fn main_figure(caption: &str, chart: &Chart, alone: bool) -> String {
         ),
         false => format!("<figure><figcaption>{caption}</figcaption>{}</figure>", chart.markup()),
     }
-}
-
-/// Appends formatted text; writing to a `String` cannot fail.
-fn put(to: &mut String, text: std::fmt::Arguments<'_>) {
-    to.write_fmt(text).expect("a String takes every text");
 }

@@ -1,9 +1,7 @@
 //! The measured system as a picture: client machines, brokers with their racks and limits, and the paths
 //! between them. Of a workload, the point with the most brokers is drawn.
 
-use std::fmt::Write;
-
-use super::text::{escape, folded};
+use super::text::{escape, folded, put};
 use crate::quantity;
 use crate::result::{PointResult, RunResult, TargetInfo, WorkloadResult, system};
 use crate::workload::SecurityProtocol;
@@ -237,11 +235,6 @@ fn column(svg: &mut String, x: f64, head: &str, places: &[Place]) {
             ),
         );
     }
-}
-
-/// Appends formatted text; writing to a `String` cannot fail.
-fn put(to: &mut String, text: std::fmt::Arguments<'_>) {
-    to.write_fmt(text).expect("a String takes every text");
 }
 
 /// A column of at most [`BOXES_MAX`] boxes.

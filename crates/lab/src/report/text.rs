@@ -1,6 +1,8 @@
 //! Escapes text in markup. All text from a result passes through this module: labels, versions, reasons and
 //! topic names may contain anything.
 
+use std::fmt::Write;
+
 use thalweg_security::visible::{visible, visible_lines};
 
 /// Text for an element or a quoted attribute. Control characters, which are invalid in pages, and invisible
@@ -23,6 +25,11 @@ pub(crate) fn escape(text: &str) -> String {
 /// A text of a result, possibly untrusted, as one line of a terminal.
 pub(crate) fn clean(text: &str) -> String {
     visible(&text.replace(['\n', '\t'], " ")).into_owned()
+}
+
+/// Appends formatted text; writing to a `String` cannot fail.
+pub(super) fn put(to: &mut String, text: std::fmt::Arguments<'_>) {
+    to.write_fmt(text).expect("a String takes every text");
 }
 
 /// The lines of a text as one.

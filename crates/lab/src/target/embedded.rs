@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::TargetInfo;
-use super::error::{DirectoryFailed, NotStarted, TargetError};
+use super::error::{NotStarted, TargetError};
 use super::local::HTTP_LISTENER;
-use super::plan::{Controllers, Node, Software};
+use super::plan::{Controllers, Node, Software, free_ports};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness, unused_jvm_options};
 use crate::workload::{ClusterSpec, SecurityProtocol};
@@ -111,9 +111,7 @@ fn metrics_ports(
     if !has_metrics || settings.contains_key(HTTP_LISTENER) {
         return Ok(BTreeMap::new());
     }
-    let ports = nodes.iter().map(|node| Ok((node.name(), Port::reserve()?)));
-    let ports: std::io::Result<BTreeMap<String, Port>> = ports.collect();
-    ports.map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source }.into())
+    Ok(nodes.iter().map(Node::name).zip(free_ports(nodes.len())?).collect())
 }
 
 fn loopback(port: &Port) -> String {

@@ -251,12 +251,16 @@ impl Plan {
     }
 }
 
+/// Free ports of this machine, held until they are used.
+pub(super) fn free_ports(count: usize) -> Result<Vec<Port>, DirectoryFailed> {
+    let free: io::Result<Vec<Port>> = (0..count).map(|_| Port::reserve()).collect();
+    free.map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source })
+}
+
 /// A port per user: brokers first, then controllers.
 fn ports(brokers: usize, users: Vec<String>, first: Option<u16>) -> Result<Vec<Port>, TargetError> {
     let Some(first) = first else {
-        let free: io::Result<Vec<Port>> = users.iter().map(|_| Port::reserve()).collect();
-        return free
-            .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source }.into());
+        return Ok(free_ports(users.len())?);
     };
     let from = |first: u16, count: usize| (0..).take(count).map(move |n: u16| first.saturating_add(n));
     from(first, brokers)

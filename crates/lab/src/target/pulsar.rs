@@ -20,12 +20,10 @@ pub(super) use running::find;
 pub use running::reach;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use thalweg_ports::Port;
 use tokio::time::Instant;
 
 use super::error::{
@@ -33,6 +31,7 @@ use super::error::{
     PulsarPathUnserved, PulsarSecurityUnserved, TargetError,
 };
 use super::jars::is_collector;
+use super::plan::free_ports;
 use super::process::Brokers;
 use super::security::NegotiatedSecurity;
 use super::{Cluster, StartOptions, TargetInfo, launch};
@@ -114,8 +113,7 @@ async fn launch(
         move |source| DirectoryFailed { path, source }
     };
     std::fs::create_dir_all(dir.join("logs")).map_err(failed(&dir))?;
-    let ports: io::Result<Vec<Port>> = (0..3).map(|_| Port::reserve()).collect();
-    let ports = ports.map_err(failed(Path::new("a port of 127.0.0.1")))?;
+    let ports = free_ports(3)?;
     let (service, web, bookie) = (ports[0].number(), ports[1].number(), ports[2].number());
 
     let conf = dir.join("standalone.conf");
