@@ -19,7 +19,6 @@ use super::jars::KafkaOptions;
 use super::plan::{CONTROLLER_LISTENER, Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::{check_brokers, embedded, properties, readiness};
-use crate::machine::data_directory;
 use crate::workload::SecurityProtocol;
 
 /// Number of Apache Kafka's controllers: they tolerate the loss of one.
@@ -334,12 +333,12 @@ async fn start_controllers(
 
 /// The cluster id of a formatted directory; `None` if unformatted.
 fn recorded_cluster_id(dir: &Path) -> Result<Option<String>, DirectoryFailed> {
-    let path = dir.join(data_directory::PROPERTIES_FILE);
+    let path = dir.join("meta.properties");
     let text = match std::fs::read_to_string(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|source| DirectoryFailed { path, source })?,
     };
-    Ok(data_directory::cluster_id(&text).map(str::to_owned))
+    Ok(text.lines().find_map(|line| line.strip_prefix("cluster.id=")).map(str::to_owned))
 }
 
 #[cfg(test)]
