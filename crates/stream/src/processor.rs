@@ -1,6 +1,7 @@
 //! Processors, one file each.
 
 pub mod aggregate;
+mod backlog;
 pub mod batch;
 pub mod dedup;
 pub mod enrich;

@@ -4,12 +4,12 @@
 //! exactly-once stream cannot commit while it has a part of a message.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use memchr::memmem::Finder;
 use tokio::time::Instant;
 
+use super::backlog::Backlog;
 use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings, StageMaker, WrongMix};
 use crate::json::{self, NotJson, Raw};
 use crate::message::{Batch, Emitter, Message};
@@ -67,7 +67,7 @@ pub const MODULE: Module = Module {
             delimiter: Finder::new(settings.text("delimiter").as_bytes()).into_owned(),
             path: settings.optional_text("member").map(|path| path.split('.').map(str::to_owned).collect()),
             keep_empty: settings.flag("keepEmpty"),
-            waiting: VecDeque::new(),
+            waiting: Backlog::default(),
             emitted_to: None,
         }))
     }),
@@ -92,18 +92,15 @@ struct Splitter {
     path: Option<Vec<String>>,
     keep_empty: bool,
     /// Messages that are not split yet.
-    waiting: VecDeque<Batch>,
+    waiting: Backlog,
     /// The end of the emitted parts in the first waiting message, if some are emitted.
     emitted_to: Option<usize>,
 }
 
 impl Processor for Splitter {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if self.waiting.is_empty() {
-            return self.split(batch, turn);
-        }
-        self.waiting.push_back(std::mem::take(batch));
-        self.tick(batch, turn)
+        self.waiting.enter(batch);
+        self.split(batch, turn)
     }
 
     fn is_full(&self) -> bool {
@@ -111,21 +108,15 @@ impl Processor for Splitter {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.is_full().then(Instant::now)
+        self.waiting.deadline()
     }
 
     fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        match self.waiting.pop_front() {
-            Some(waiting) => {
-                *batch = waiting;
-                self.split(batch, turn)
-            }
-            None => Ok(()),
-        }
+        if self.waiting.next(batch) { self.split(batch, turn) } else { Ok(()) }
     }
 
     fn held_since(&self) -> Option<u64> {
-        self.waiting.iter().filter_map(Batch::lowest_sequence).min()
+        self.waiting.held_since()
     }
 
     fn forget(&mut self) {
@@ -163,9 +154,7 @@ impl Splitter {
                 Err(reason) => turn.bad.take(&message, &reason).map(|()| true),
             }
         })?;
-        if let Some(rest) = rest {
-            self.waiting.push_front(rest);
-        }
+        self.waiting.put_back(rest);
         Ok(())
     }
 }
@@ -354,7 +343,7 @@ mod tests {
             delimiter: Finder::new(b",").into_owned(),
             path: None,
             keep_empty: false,
-            waiting: VecDeque::new(),
+            waiting: Backlog::default(),
             emitted_to: None,
         };
         let list = vec!["\"a\\n\""; parts].join(",");

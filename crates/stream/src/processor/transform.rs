@@ -1,11 +1,11 @@
 //! `transform`: changes value, key or headers.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::time::Instant;
 
+use super::backlog::Backlog;
 use super::filter::ABOUT_EXPRESSIONS;
 use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::expression::{Expression, NoValue};
@@ -65,7 +65,7 @@ pub const MODULE: Module = Module {
             key: settings.optional_expression("key"),
             tombstone: settings.optional_expression("tombstone"),
             headers: settings.optional_expression("headers"),
-            waiting: VecDeque::new(),
+            waiting: Backlog::default(),
         }))
     }),
 };
@@ -77,7 +77,7 @@ struct Transform {
     tombstone: Option<Arc<Expression>>,
     headers: Option<Arc<Expression>>,
     /// Messages that are not transformed yet.
-    waiting: VecDeque<Batch>,
+    waiting: Backlog,
 }
 
 /// The size of new values, keys and headers at which the other messages wait for another batch.
@@ -96,9 +96,7 @@ impl Transform {
                 Err(error) => turn.bad.take(&message, &error.to_string()).map(|()| true),
             }
         })?;
-        if let Some(rest) = rest {
-            self.waiting.push_front(rest);
-        }
+        self.waiting.put_back(rest);
         Ok(())
     }
 
@@ -140,11 +138,8 @@ impl Transform {
 
 impl Processor for Transform {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if self.waiting.is_empty() {
-            return self.rewrite(batch, turn);
-        }
-        self.waiting.push_back(std::mem::take(batch));
-        self.tick(batch, turn)
+        self.waiting.enter(batch);
+        self.rewrite(batch, turn)
     }
 
     fn is_full(&self) -> bool {
@@ -152,17 +147,15 @@ impl Processor for Transform {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.is_full().then(Instant::now)
+        self.waiting.deadline()
     }
 
     fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        let Some(waiting) = self.waiting.pop_front() else { return Ok(()) };
-        *batch = waiting;
-        self.rewrite(batch, turn)
+        if self.waiting.next(batch) { self.rewrite(batch, turn) } else { Ok(()) }
     }
 
     fn held_since(&self) -> Option<u64> {
-        self.waiting.iter().filter_map(Batch::lowest_sequence).min()
+        self.waiting.held_since()
     }
 
     fn forget(&mut self) {
@@ -195,7 +188,7 @@ mod tests {
             key: None,
             tombstone: None,
             headers: None,
-            waiting: VecDeque::new(),
+            waiting: Backlog::default(),
         };
         let (value, mut batch) = (bytes::Bytes::from(vec![b'x'; 3 << 20]), Batch::new());
         (0..20).for_each(|sequence| batch.push(value.clone(), None, 0, sequence));
