@@ -3,6 +3,7 @@
 //! Quoted fields may contain separators, quotes and line ends (RFC 4180); records end with a line feed, read
 //! also with a carriage return before it. Texts are UTF-8, with or without a byte order mark.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 use bytes::{BufMut, BytesMut};
@@ -283,17 +284,13 @@ impl RecordWriter {
 
     /// Writes an object as a record: texts without quotes, null as an empty field, lists and objects as JSON.
     pub fn write(&mut self, message: &[u8], out: &mut BytesMut) -> Result<(), String> {
-        let object = json::parse(message).map_err(|error| error.to_string())?;
-        let Raw::Object(_) = object else { return Err("it is not a JSON object".to_owned()) };
         if self.columns.is_none() {
             let mut columns: Vec<String> = Vec::new();
-            object
-                .each_member(|name, _| {
-                    if !columns.iter().any(|known| **known == *name) {
-                        columns.push(name.into_owned());
-                    }
-                })
-                .map_err(|error| error.to_string())?;
+            each_member(message, |name, _| {
+                if !columns.iter().any(|known| **known == *name) {
+                    columns.push(name.into_owned());
+                }
+            })?;
             check_names(&columns)?;
             if columns.is_empty() {
                 return Err("it has no members to name the columns".to_owned());
@@ -306,21 +303,19 @@ impl RecordWriter {
         let mut has = vec![false; columns.len()];
         let mut wrong = None;
         let fields = &mut self.fields;
-        let each =
-            object.each_member(|name, value| match columns.iter().position(|column| *column == *name) {
-                Some(index) => {
-                    has[index] = true;
-                    fields[index].clear();
-                    if write_field(value, &mut fields[index]).is_err() {
-                        wrong = Some(format!("the member {name} is a text with an invalid escape"));
-                    }
+        each_member(message, |name, value| match columns.iter().position(|column| *column == *name) {
+            Some(index) => {
+                has[index] = true;
+                fields[index].clear();
+                if write_field(value, &mut fields[index]).is_err() {
+                    wrong = Some(format!("the member {name} is a text with an invalid escape"));
                 }
-                None if self.rules.extra_is_bad => {
-                    wrong = Some(format!("there is no column for its member {name}"))
-                }
-                None => {}
-            });
-        each.map_err(|error| error.to_string())?;
+            }
+            None if self.rules.extra_is_bad => {
+                wrong = Some(format!("there is no column for its member {name}"))
+            }
+            None => {}
+        })?;
         if let Some(index) = has.iter().position(|has| !has).filter(|_| self.rules.missing_is_bad) {
             wrong.get_or_insert(format!("it has no member {}", columns[index]));
         }
@@ -329,6 +324,14 @@ impl RecordWriter {
         }
         let written = write_record(self.rules.separator, fields.iter().map(|field| &field[..]), out);
         written.map_err(|error| error.to_string())
+    }
+}
+
+/// Visits the members of a message, which is an object.
+fn each_member<'a>(message: &'a [u8], visit: impl FnMut(Cow<'a, str>, Raw<'a>)) -> Result<(), String> {
+    match json::each_member(message, visit).map_err(|error| error.to_string())? {
+        true => Ok(()),
+        false => Err("it is not a JSON object".to_owned()),
     }
 }
 

@@ -101,18 +101,25 @@ pub fn parse(text: &[u8]) -> Result<Raw<'_>> {
     Ok(Raw::of(serde_json::from_slice::<&RawValue>(text)?.get()))
 }
 
-/// Finds members of the top-level object by name. Other values have no members.
-pub fn find<'a>(text: &'a [u8], names: &[Box<str>], found: &mut [Option<Raw<'a>>]) -> Result<()> {
+/// Visits the members of a text that is one object. Returns false for another value.
+pub fn each_member<'a>(text: &'a [u8], visit: impl FnMut(Cow<'a, str>, Raw<'a>)) -> Result<bool> {
     if text.trim_ascii_start().first() != Some(&b'{') {
-        return parse(text).map(drop);
+        return parse(text).map(|_| false);
     }
     let mut parser = serde_json::Deserializer::from_slice(text);
-    parser.deserialize_map(Each(|name: Cow<'_, str>, value| {
+    parser.deserialize_map(Each(visit))?;
+    parser.end()?;
+    Ok(true)
+}
+
+/// Finds members of the top-level object by name. Other values have no members.
+pub fn find<'a>(text: &'a [u8], names: &[Box<str>], found: &mut [Option<Raw<'a>>]) -> Result<()> {
+    let is_object = each_member(text, |name, value| {
         if let Some(index) = names.iter().position(|wanted| **wanted == *name) {
             found[index] = Some(value);
         }
-    }))?;
-    Ok(parser.end()?)
+    });
+    is_object.map(drop)
 }
 
 impl<'a> Raw<'a> {

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings, StageMaker, WrongMix};
 use crate::expression::Expression;
-use crate::json::{self, Raw, write_string};
+use crate::json::{self, write_string};
 use crate::kafka::{BOOTSTRAP, PROPERTIES, Table};
 use crate::message::{Batch, Emitter, Message};
 use crate::stage::{Processor, StageError, Turn, Wait};
@@ -117,19 +117,19 @@ struct Enrich {
 
 impl Enrich {
     fn write(&self, message: &Message<'_>, row: &[u8], emit: &mut Emitter<'_>) -> Result<(), String> {
-        let object = json::parse(message.value).map_err(|error| error.to_string())?;
-        let Raw::Object(text) = object else { return Err("it is not a JSON object".to_owned()) };
         let (mut count, mut has_name) = (0, false);
-        let counted = object.each_member(|name, _| {
+        let is_object = json::each_member(message.value, |name, _| {
             count += 1;
             has_name |= *name == *self.name;
         });
-        counted.map_err(|error| error.to_string())?;
+        if !is_object.map_err(|error| error.to_string())? {
+            return Err("it is not a JSON object".to_owned());
+        }
         emit.write(|out| {
             if has_name {
                 out.extend_from_slice(b"{");
                 count = 0;
-                object.each_member(|name, value| {
+                json::each_member(message.value, |name, value| {
                     if *name != *self.name {
                         out.extend_from_slice(if count > 0 { b"," } else { b"" });
                         count += 1;
@@ -139,8 +139,8 @@ impl Enrich {
                     }
                 })?;
             } else {
-                let open = text.strip_suffix('}').unwrap_or(text);
-                out.extend_from_slice(open.trim_ascii_end().as_bytes());
+                let text = message.value.trim_ascii();
+                out.extend_from_slice(text.strip_suffix(b"}").unwrap_or(text).trim_ascii_end());
             }
             for part in [if count > 0 { &b","[..] } else { b"" }, &self.member, row, b"}"] {
                 out.extend_from_slice(part);
