@@ -177,6 +177,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
         flush_at: None,
         look_at: Instant::now() + LOOK_EVERY,
         next_path: None,
+        next_number: None,
         roll_again_at: None,
         is_renamed: false,
         retry: Retry::within(settings.duration("retryFor")),
@@ -214,6 +215,8 @@ struct File {
     look_at: Instant,
     /// The file of the next date.
     next_path: Option<PathBuf>,
+    /// The number of the next rolled file; `None` before the first one.
+    next_number: Option<u64>,
     /// The file was renamed, and the new one does not exist yet.
     is_renamed: bool,
     retry: Retry,
@@ -271,6 +274,7 @@ impl File {
         }
         if let Some(next) = &self.next_path {
             self.path = self.reach.file(next)?;
+            self.next_number = None;
         }
         self.file = Appender::open(&self.reach.file(&self.path)?, &self.delimiter)?;
         self.agree()?;
@@ -295,7 +299,7 @@ impl File {
             && (self.compression.is_none() || !self.compressed_exists().map_err(failed)?);
         let mut finished = path.clone();
         if !keeps_name {
-            let mut number = FileName::next_number(&path);
+            let mut number = self.next_number.unwrap_or_else(|| FileName::next_number(&path));
             loop {
                 finished = FileName::numbered(&path, number);
                 if name::is_free(&finished).map_err(failed)? {
@@ -304,6 +308,7 @@ impl File {
                 number += 1;
             }
             std::fs::rename(&path, &finished).map_err(failed)?;
+            self.next_number = Some(number + 1);
         }
         self.compress(finished);
         Ok(())

@@ -312,12 +312,14 @@ impl Poster {
     /// Posts a message. Returns it if the server refuses it.
     async fn deliver(self, post: Post) -> Result<Refusal, NotDelivered> {
         let mut retry = Retry::within(self.retry_for);
-        let shown = passwords::hidden(&post.uri.to_string()).into_owned();
+        let shown = || passwords::hidden(&post.uri.to_string()).into_owned();
         loop {
             let mut after = Duration::ZERO;
             let (reason, may_be_tried) = match self.post(&post).await {
                 PostOutcome::Taken => return Ok(None),
-                PostOutcome::Refused(reason) => return Ok(Some((post.index, format!("{shown}: {reason}")))),
+                PostOutcome::Refused(reason) => {
+                    return Ok(Some((post.index, format!("{}: {reason}", shown()))));
+                }
                 PostOutcome::NotTaken(reason, asked) => {
                     after = asked;
                     (reason, true)
@@ -329,14 +331,14 @@ impl Poster {
             let pause = retry.failed(now).filter(|_| may_be_tried);
             let Some(pause) = pause else {
                 let seconds = retry.elapsed(now).as_secs_f64();
-                let failed = NotDelivered { to: shown, tries: retry.tries(), seconds, reason };
+                let failed = NotDelivered { to: shown(), tries: retry.tries(), seconds, reason };
                 return match self.gives_up && may_be_tried {
                     true => Ok(Some((post.index, failed.to_string()))),
                     false => Err(failed),
                 };
             };
             if retry.tries() == 1 {
-                tracing::warn!(url = shown, reason, "Failed to post a message, retrying");
+                tracing::warn!(url = shown(), reason, "Failed to post a message, retrying");
             }
             sleep(pause.max(after)).await;
         }

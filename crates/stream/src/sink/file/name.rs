@@ -37,10 +37,7 @@ impl FileName {
         if directory.to_string_lossy().contains('%') {
             return Err("a date can be in the name of the file, not in that of a directory".to_owned());
         }
-        let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-        let stem = text(path.file_stem());
-        let ending =
-            path.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
+        let (stem, ending) = parts(path);
         let is_dated = [&stem, &ending].iter().any(|part| part.replace("%%", "").contains('%'));
         let name = FileName { directory, stem, ending, is_dated };
         for part in [&name.stem, &name.ending] {
@@ -73,17 +70,13 @@ impl FileName {
 
     /// A rolled file: `orders.log` with 2 is `orders.2.log`.
     pub fn numbered(current: &Path, number: u64) -> PathBuf {
-        let stem = current.file_stem().unwrap_or_default().to_string_lossy();
-        let ending =
-            current.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
+        let (stem, ending) = parts(current);
         current.with_file_name(format!("{stem}.{number}{ending}"))
     }
 
     /// The next unused number of a rolled file.
     pub fn next_number(current: &Path) -> u64 {
-        let stem = current.file_stem().unwrap_or_default().to_string_lossy();
-        let ending =
-            current.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
+        let (stem, ending) = parts(current);
         let (stem, ending) = (regex::escape(&stem), regex::escape(&ending));
         let number =
             |name: &str, pattern: &Regex| pattern.captures(name)?.get(1)?.as_str().parse::<u64>().ok();
@@ -102,6 +95,13 @@ impl FileName {
         let names = entries(current).into_iter().filter(|name| pattern.is_match(name));
         names.map(|name| current.with_file_name(name)).filter(|path| path != current).collect()
     }
+}
+
+/// The parts of a file's name: before its ending, and the ending with its dot.
+fn parts(path: &Path) -> (String, String) {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
+    (stem, ending.unwrap_or_default())
 }
 
 /// The names in the directory of a file.
