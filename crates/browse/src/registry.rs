@@ -200,7 +200,7 @@ impl Registry {
             if known.len() == REFERENCES_MAX {
                 return Err(format!("its schema refers to more than {REFERENCES_MAX} others"));
             }
-            let path = format!("/subjects/{}/versions/{version}", http::escaped(&subject));
+            let path = format!("/subjects/{}/versions/{version}", thalweg_stream::percent_encoded(&subject));
             known.push((subject, version));
             open.push((refers_to, self.http.get(&path).await?, 0));
         }

@@ -49,7 +49,7 @@ pub use bad::{BadMessages, NoSuchPolicy, OnError};
 pub use exactly_once::NotGuaranteed;
 pub use guarantee::{Guarantee, NoSuchGuarantee};
 pub use kafka::{Cluster, report_waits_to};
-pub use passwords::hidden as without_passwords;
+pub use passwords::{hidden as without_passwords, percent_encoded};
 pub use reach::{EXEC, OUTSIDE, Reach};
 
 /// The stack of a stream thread: expressions may be nested deeply. Untouched pages take no memory.

@@ -31,6 +31,18 @@ pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Encodes everything but the unreserved characters of RFC 3986, so that a text can be a part of a URL.
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -160,18 +160,6 @@ impl Http {
     }
 }
 
-/// Percent-encodes a name for a path.
-pub fn escaped(name: &str) -> String {
-    let mut out = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +173,7 @@ mod tests {
             let error = Http::new(wrong, None).expect_err(wrong).to_string();
             assert!(error.contains("expected http://HOST:PORT") && !error.contains("secret"), "{error}");
         }
-        assert_eq!(escaped("a/b c?"), "a%2Fb%20c%3F");
+        assert_eq!(thalweg_stream::percent_encoded("a/b c?"), "a%2Fb%20c%3F");
     }
 
     #[tokio::test(start_paused = true)]

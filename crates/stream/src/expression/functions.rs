@@ -52,7 +52,7 @@ pub fn extension(env: &mut Env) -> std::result::Result<(), DeclarationError> {
     Ok(())
 }
 
-fn arg<'b, 'v, T: FromVal<'b, 'v>>(
+pub(super) fn arg<'b, 'v, T: FromVal<'b, 'v>>(
     args: &'b [CowVal<'_, 'v>],
     at: usize,
 ) -> std::result::Result<&'b T, ExecutionError> {
@@ -63,11 +63,14 @@ fn arg<'b, 'v, T: FromVal<'b, 'v>>(
     })
 }
 
-fn text<'b>(args: &'b [CowVal<'_, '_>], at: usize) -> std::result::Result<&'b str, ExecutionError> {
+pub(super) fn text<'b>(
+    args: &'b [CowVal<'_, '_>],
+    at: usize,
+) -> std::result::Result<&'b str, ExecutionError> {
     arg::<CelString<'_>>(args, at).map(CelString::inner)
 }
 
-fn number(args: &[CowVal<'_, '_>], at: usize) -> std::result::Result<i64, ExecutionError> {
+pub(super) fn number(args: &[CowVal<'_, '_>], at: usize) -> std::result::Result<i64, ExecutionError> {
     arg::<CelInt>(args, at).map(|number| *number.inner())
 }
 

@@ -13,7 +13,9 @@ use chrono::{DateTime, Utc};
 use ring::digest::{Algorithm, SHA256, SHA512, digest};
 
 use super::budget;
+use super::functions::{arg, number, text};
 use crate::clock;
+use crate::passwords::percent_encoded;
 
 type Result<'b, 'v> = std::result::Result<CowVal<'b, 'v>, ExecutionError>;
 
@@ -70,8 +72,7 @@ fn hash<'b, 'v>(name: &str, algorithm: &'static Algorithm, args: &[CowVal<'b, 'v
 /// The sum of whole numbers is a whole number; with another number among them it is a double.
 fn sum<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     let failed = |reason: &str| ExecutionError::function_error("sum", reason);
-    let list = args.first().and_then(|list| list.downcast_ref::<CelList<'_>>());
-    let list = list.ok_or_else(|| failed("expected a list"))?.inner();
+    let list = arg::<CelList<'_>>(&args, 0)?.inner();
     budget::charge_bytes("sum", list.len() as u64)?;
     let (mut whole, mut all, mut is_whole) = (Some(0i64), 0.0, true);
     for element in list {
@@ -92,37 +93,22 @@ fn sum<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(whole)))
 }
 
-/// Encodes everything but the unreserved characters of RFC 3986, so that a text can be a part of a URL.
 fn percent_encode<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
-    let text = args.first().and_then(|text| text.downcast_ref::<CelString<'_>>());
-    let text = text.ok_or_else(|| ExecutionError::function_error("percentEncode", "expected a text"))?;
-    budget::charge_bytes("percentEncode", 3 * text.inner().len() as u64)?;
-    let mut encoded = String::with_capacity(text.inner().len());
-    for byte in text.inner().bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            byte => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    Ok(CowVal::owned(CelString::from(encoded)))
+    let text = text(&args, 0)?;
+    budget::charge_bytes("percentEncode", 3 * text.len() as u64)?;
+    Ok(CowVal::owned(CelString::from(percent_encoded(text))))
 }
 
 /// Rounds to digits behind the point, halves away from zero as `math.round`.
 fn round<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
-    let number = args.first().and_then(|number| number.downcast_ref::<CelDouble>());
-    let digits = args.get(1).and_then(|digits| digits.downcast_ref::<CelInt>());
-    let (Some(number), Some(digits)) = (number, digits) else {
-        return Err(ExecutionError::function_error("math.round", "expected a number and its digits"));
-    };
-    if !(0..=DIGITS_MAX).contains(digits.inner()) {
+    let (rounded, digits) = (*arg::<CelDouble>(&args, 0)?.inner(), number(&args, 1)?);
+    if !(0..=DIGITS_MAX).contains(&digits) {
         let reason = format!("the number of digits is from 0 to {DIGITS_MAX}");
         return Err(ExecutionError::function_error("math.round", reason));
     }
-    let scale = 10f64.powi(*digits.inner() as i32);
-    let scaled = number.inner() * scale;
-    let rounded = if scaled.is_finite() { scaled.round() / scale } else { *number.inner() };
+    let scale = 10f64.powi(digits as i32);
+    let scaled = rounded * scale;
+    let rounded = if scaled.is_finite() { scaled.round() / scale } else { rounded };
     Ok(CowVal::owned(CelDouble::from(rounded)))
 }
 
