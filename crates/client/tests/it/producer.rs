@@ -93,6 +93,16 @@ fn assert_in_order(fake: &Fake, sent: &[StoredRecord]) {
     assert!(seen.values().eq(sent));
 }
 
+/// Sends plain records, and closes the producer: all are stored, in order.
+async fn assert_all_stored(fake: &Fake, mut producer: Producer, topic: TopicRef, count: u64) {
+    let sent: Vec<StoredRecord> = (0..count).map(plain).collect();
+    for record in &sent {
+        send(&mut producer, topic, None, record).await;
+    }
+    producer.close().await;
+    assert_in_order(fake, &sent);
+}
+
 fn random_config(random: &mut impl Rng) -> ProducerConfig {
     let codecs =
         [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
@@ -192,13 +202,8 @@ async fn with_one_request_in_flight_retries_keep_the_order_without_idempotence()
         batch_bytes: 200,
         ..ProducerConfig::default()
     };
-    let (mut producer, topic, _) = producer(&fake, config).await;
-    let sent: Vec<StoredRecord> = (0..200).map(plain).collect();
-    for record in &sent {
-        send(&mut producer, topic, None, record).await;
-    }
-    producer.close().await;
-    assert_in_order(&fake, &sent);
+    let (producer, topic, _) = producer(&fake, config).await;
+    assert_all_stored(&fake, producer, topic, 200).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,13 +314,8 @@ async fn a_broker_that_forgot_the_producer_gets_a_new_epoch() {
         if count == 4 { Act::Refuse(ErrorCode::UnknownProducerId) } else { Act::Store }
     });
     let config = ProducerConfig { batch_bytes: 1, linger: Duration::ZERO, ..ProducerConfig::default() };
-    let (mut producer, topic, _) = producer(&fake, config).await;
-    let sent: Vec<StoredRecord> = (0..20).map(plain).collect();
-    for record in &sent {
-        send(&mut producer, topic, None, record).await;
-    }
-    producer.close().await;
-    assert_in_order(&fake, &sent);
+    let (producer, topic, _) = producer(&fake, config).await;
+    assert_all_stored(&fake, producer, topic, 20).await;
     assert_eq!(fake.state().logs[0].epochs.last(), Some(&1));
 }
 
@@ -511,13 +511,8 @@ async fn requests_keep_to_their_bounds() {
         in_flight_max: 3,
         ..ProducerConfig::default()
     };
-    let (mut producer, topic, _) = producer(&fake, config).await;
-    let sent: Vec<StoredRecord> = (0..2000).map(plain).collect();
-    for record in &sent {
-        send(&mut producer, topic, None, record).await;
-    }
-    producer.close().await;
-    assert_in_order(&fake, &sent);
+    let (producer, topic, _) = producer(&fake, config).await;
+    assert_all_stored(&fake, producer, topic, 2000).await;
     let state = fake.state();
     assert!(state.request_bytes_max <= 2500 + 200, "{} bytes", state.request_bytes_max);
     assert!((2..=3).contains(&state.unanswered_max), "{} at a time", state.unanswered_max);
@@ -527,13 +522,8 @@ async fn requests_keep_to_their_bounds() {
 async fn a_batch_has_at_most_as_many_records_as_set() {
     let fake = Fake::new(2, |_| Act::Store);
     let config = ProducerConfig { batch_records_max: 7, ..ProducerConfig::default() };
-    let (mut producer, topic, reports) = producer(&fake, config).await;
-    let sent: Vec<StoredRecord> = (0..100).map(plain).collect();
-    for record in &sent {
-        send(&mut producer, topic, None, record).await;
-    }
-    producer.close().await;
-    assert_in_order(&fake, &sent);
+    let (producer, topic, reports) = producer(&fake, config).await;
+    assert_all_stored(&fake, producer, topic, 100).await;
     let reports = reports.lock().expect("no panic");
     assert_eq!((reports.stored, reports.records_max), (100, 7));
 }
@@ -564,13 +554,8 @@ async fn records_without_keys_spread_evenly_and_keys_have_their_partition() {
 async fn brokers_that_name_topics_by_name_are_served_too() {
     let fake = Fake::new(3, |_| Act::Store);
     fake.state().max_versions = BTreeMap::from([(ApiKey::Produce as i16, 8), (ApiKey::Metadata as i16, 8)]);
-    let (mut producer, topic, _) = producer(&fake, ProducerConfig::default()).await;
-    let sent: Vec<StoredRecord> = (0..50).map(plain).collect();
-    for record in &sent {
-        send(&mut producer, topic, None, record).await;
-    }
-    producer.close().await;
-    assert_in_order(&fake, &sent);
+    let (producer, topic, _) = producer(&fake, ProducerConfig::default()).await;
+    assert_all_stored(&fake, producer, topic, 50).await;
 }
 
 #[tokio::test(start_paused = true)]
