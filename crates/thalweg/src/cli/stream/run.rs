@@ -76,9 +76,7 @@ impl Run {
             (Some(instance), _) => instance.clone(),
             (None, Guarantee::ExactlyOnce) => "0".to_owned(),
             (None, Guarantee::AtLeastOnce | Guarantee::AtMostOnce) => {
-                let mut random = [0; 8];
-                getrandom::fill(&mut random).expect("the system gives randomness");
-                format!("{:016x}", u64::from_be_bytes(random))
+                format!("{:016x}", getrandom::u64().expect("the system gives randomness"))
             }
         }
     }
